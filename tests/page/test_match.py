@@ -633,7 +633,7 @@ def test_finished_game_keeps_moves_in_address(visit: Visit, browser: Browser) ->
     other.sees("Black won by resignation, 0-1.")
     expect(page.get_by_role("button", name="Resign")).to_be_hidden()
     expect(page.locator("#below .player")).to_contain_text("Player")
-    expect(page.locator("#review-counts")).to_contain_text("White's moves:")
+    expect(page.locator("#review-sides .chosen")).to_contain_text("White")
     expect(page.locator("#above .player")).to_contain_text(re.compile(r"movemask-\d+"))
     other.leave()
 
@@ -870,5 +870,5 @@ def test_game_shifts_nothing_on_screen(visit: Visit) -> None:
     visit.click("e7", "e5")
     expect(page.locator("#line button")).to_have_count(3)
     agree(visit, "Resign", "Resign")
-    expect(page.locator("#review-counts")).to_contain_text("Your moves:")
+    expect(page.locator("#review-sides")).to_contain_text(re.compile(r"You.*0 mistakes", re.DOTALL))
     assert board() == before

@@ -31,6 +31,12 @@ KID = (
     "1. e4 e5 2. Nf3 Nc6 3. Bc4 Nd4 4. Nxe5 Qg5 5. Nxf7 Qxg2 6. Rf1 Qxe4+ 7. Be2 Nf3# 0-1\n"
 )
 
+#: A game with two moves that have no alternative, by Morphy.
+OPERA = (
+    "1. e4 e5 2. Nf3 d6 3. d4 Bg4 4. dxe5 Bxf3 5. Qxf3 dxe5 6. Bc4 Nf6 7. Qb3 Qe7 8. Nc3 c6 9. Bg5 b5 10. Nxb5 cxb5 "
+    "11. Bxb5+ Nbd7 12. O-O-O Rd8 13. Rxd7 Rxd7 14. Rd1 Qe6 15. Bxd7+ Nxd7 16. Qb8+ Nxb8 17. Rd8# 1-0"
+)
+
 FILL = """async (count) => {
     const { keep } = await import(document.querySelector("script[src]").src.replace("main.js", "shelf.js"));
     await keep([...Array(count).keys()].map((place) => ({ id: [place, 0], played: true, asked: true,
@@ -58,7 +64,7 @@ def test_finished_game_is_kept_reviewed_and_reopened(visit: Visit) -> None:
     page = visit.open()
     lost(visit)
     expect(page.locator("#result")).to_contain_text("In Games")
-    expect(page.locator("#review-counts")).to_contain_text("Your moves:")
+    expect(page.locator("#review-sides .chosen")).to_contain_text("You")
     visit.line("e4", "e5", "Nf3", "Nc6", "Bc4", "Nf6")
     page.get_by_role("link", name="movemask", exact=True).click()
     expect(page.get_by_role("button", name=re.compile(r"You \(1500\) .* 0-1"))).to_be_visible()  # to be reviewed
@@ -84,7 +90,7 @@ def test_finished_game_is_kept_reviewed_and_reopened(visit: Visit) -> None:
     assert re.fullmatch(r"\d\d:\d\d:\d\d", game.headers["UTCTime"])  # so that the same moves on one day are two games
     assert all(node.clock() is not None for node in game.mainline())
     page.get_by_role("button", name=players, exact=True).click()
-    expect(page.locator("#review-counts")).to_contain_text("Your moves:")
+    expect(page.locator("#review-sides .chosen")).to_contain_text("You")
     expect(page.locator("#review-moves li")).to_have_count(3)
 
 
@@ -93,7 +99,7 @@ def test_verdict_repeats_the_service(visit: Visit, port: int) -> None:
     visit.load(OWN)
     verdicts = page.locator("#review-moves li")
     expect(verdicts).to_have_count(6)
-    expect(page.locator("#review-counts")).to_have_text("Your moves: 0 inaccuracies, 0 mistakes, 1 blunder.")
+    counts(page, "0 inaccuracies 0 mistakes 1 blunder", "0 inaccuracies 0 mistakes 0 blunders")
     moves = call(port, "/v1/games", {"pgn": OWN, "include": ["evaluations"]})["games"][0]["moves"][::2]
     for place, move in enumerate(moves):
         button = verdicts.nth(place).locator("button")
@@ -185,8 +191,8 @@ def test_marks_of_the_file_are_told_apart(visit: Visit) -> None:
 def test_move_after_the_end_leaves_the_review(visit: Visit) -> None:
     page = visit.open()
     visit.load(OWN)
-    counts = page.locator("#review-counts")
-    expect(counts).to_have_text("Your moves: 0 inaccuracies, 0 mistakes, 1 blunder.")
+    judged = ("0 inaccuracies 0 mistakes 1 blunder", "0 inaccuracies 0 mistakes 0 blunders")
+    counts(page, *judged)
     page.locator(".tagline").click()
     page.keyboard.press("End")
     visit.sees("6. O-O: Black won by resignation, 0-1.")
@@ -194,7 +200,7 @@ def test_move_after_the_end_leaves_the_review(visit: Visit) -> None:
     visit.sees("6\N{HORIZONTAL ELLIPSIS} a6: White to move.")
     visit.settles()
     expect(page.locator("#line button").nth(4)).to_have_text("Qxh7??")
-    expect(counts).to_have_text("Your moves: 0 inaccuracies, 0 mistakes, 1 blunder.")
+    counts(page, *judged)
     page.get_by_role("button", name="Previous position").click()
     expect(page.locator("#review-moves [aria-current]")).to_contain_text("6. O-O")
     visit.sees("6. O-O: Black won by resignation, 0-1.")
@@ -204,7 +210,7 @@ def test_move_after_the_end_leaves_the_review(visit: Visit) -> None:
 def test_focus_and_scrolling_stay(visit: Visit) -> None:
     page = visit.open()
     visit.load(OWN)
-    expect(page.locator("#review-counts")).to_contain_text("1 blunder")
+    expect(page.locator("#review-sides")).to_contain_text("1 blunder")
     for button, words in (
         (page.locator("#line button").nth(1), "1\N{HORIZONTAL ELLIPSIS} e5: White to move."),
         (page.locator("#review-moves button").nth(1), "2. Qh5: Black to move."),
@@ -254,7 +260,7 @@ LISTEN = """() => {
 def test_live_regions_repeat_nothing(visit: Visit) -> None:
     page = visit.open()
     visit.load(OWN)
-    expect(page.locator("#review-counts")).to_contain_text("1 blunder")
+    expect(page.locator("#review-sides")).to_contain_text("1 blunder")
     page.locator("#moments button").first.click()
     expect(page.locator("#verdict")).to_contain_text("a3 was best")
     visit.settles()
@@ -288,16 +294,79 @@ def test_without_engine_only_rules_mark(browser: Browser, shipped_alone: Path) -
         expect(page.locator("#engine-said")).to_contain_text("The service has no engine")
         expect(page.locator("#moments ol > li")).to_have_count(1)
         expect(page.locator("#moments")).to_contain_text("7. Be2. It allows mate in one.")
-        expect(page.locator("#review-counts")).to_be_empty()
-        expect(page.locator("#line")).not_to_contain_text("?")
-        for place in ("#value", "#graph"):
+        for place in ("#review-sides", "#value", ".graph-legend > :first-child"):
             expect(page.locator(place)).to_be_hidden()
+        expect(page.locator("#line")).not_to_contain_text("?")
+        expect(page.locator("#graph .surprise")).to_have_count(14)
         heads = page.locator("#panel-review .heads")
         assert heads.inner_text().split("\n") == ["How human it was"]
         visit.load("""[White "Ann"]\n\n1. e4 e5 2. Nf3 Nc6 *""")
         expect(page.locator("#review-moves li")).to_have_count(4)
-        expect(page.get_by_role("heading", name="Key moves")).to_be_hidden()
+        for heading in ("Key moves", "Surprising moves"):
+            expect(page.get_by_role("heading", name=heading)).to_be_hidden()
+        # Two moves without alternative and a mate, which the rules judge, once made this a clean bill.
+        visit.load(OPERA)
+        named = page.locator("#surprising li")
+        expect(named).to_have_count(5)
+        for place in ("#review-sides", "#key-moves"):
+            expect(page.locator(place)).to_be_hidden()
+        expect(page.locator("#review-counts")).to_be_empty()
+        shares = page.locator("#review-moves button > span:last-child").all_inner_texts()
+        rarest = sorted(float(share.split("\N{NO-BREAK SPACE}")[0]) for share in shares)[:5]
+        said = [re.search(r"([\d.]+).% of players rated 1500 play it\.$", one) for one in named.all_inner_texts()]
+        assert sorted(float(one[1]) for one in said if one) == rarest
+        page.get_by_label("Whose moves").select_option("Black")
+        expect(named.first).to_contain_text("\N{HORIZONTAL ELLIPSIS} ")
+        assert all("\N{HORIZONTAL ELLIPSIS} " in one for one in named.all_inner_texts())
+        named.last.get_by_role("button").click()
+        expect(page.locator("#surprising [aria-current]")).to_have_count(1)
         visit.leave()
+
+
+def test_key_moves_are_those_of_the_chosen_side(visit: Visit) -> None:
+    page = visit.open()
+    visit.load(OWN)
+    expect(page.locator("#moments")).to_contain_text("3. Qxh7")
+    page.get_by_label("Whose moves").select_option("Black")
+    expect(page.locator("#moments")).to_have_text("No move of Black's cost 5 points or more.")
+    expect(page.locator("#graph .moment")).to_have_count(0)
+
+
+@pytest.mark.parametrize(("width", "height"), part_of([(1366, 768), (360, 740)], 1))
+def test_verdict_keeps_its_height(browser: Browser, port: int, width: int, height: int) -> None:
+    """A blunder's verdict once moved the graph and the tabs down."""
+    visit = Visit(browser, f"http://127.0.0.1:{port}", viewport={"width": width, "height": height})
+    page = visit.open()
+    visit.load(OWN)
+    verdict = page.locator("#verdict")
+    expect(page.locator("#moments")).to_contain_text("3. Qxh7")
+    before = verdict.bounding_box()
+    page.locator("#moments button").first.click()
+    expect(verdict).to_contain_text("a3 was best Try again")
+    after = verdict.bounding_box()
+    assert before
+    assert after
+    assert after["height"] == before["height"]
+    assert verdict.evaluate("one => one.scrollHeight <= one.clientHeight")
+    visit.leave()
+
+
+def test_annotated_pgn_says_that_it_is_being_written(visit: Visit) -> None:
+    page = visit.open()
+    visit.load(OWN)
+    expect(page.locator("#review-sides")).to_contain_text("1 blunder")
+    page.get_by_text("Share and export").click()
+    pending: list[Route] = []
+    page.route("**/v1/games", lambda route: pending.append(route))
+    button = page.locator("#save-annotated")
+    with page.expect_request("**/v1/games"):
+        button.click()
+    expect(button).to_have_text("Being written\N{HORIZONTAL ELLIPSIS}")
+    expect(button).to_be_disabled()
+    with page.expect_download():
+        pending[0].continue_()
+    expect(button).to_have_text("Annotated PGN")
+    expect(button).to_be_enabled()
 
 
 @pytest.mark.deep
@@ -326,7 +395,6 @@ def test_common_blunder_is_still_a_blunder(visit: Visit) -> None:
     visit.open()
     visit.load(KID)
     page = visit.page
-    expect(page.locator("#review-counts")).to_contain_text("Both sides: ")
     page.locator("#review-moves button").filter(has_text="7. Be2").click()
     expect(page.locator("#verdict")).to_contain_text(
         "Blunder. It allows mate in one. It cost 50 points, by the engine at 120,000 nodes."
@@ -381,14 +449,14 @@ def test_side_under_review_belongs_to_the_game(visit: Visit) -> None:
     expect(page.get_by_label("Whose moves")).to_be_in_viewport()  # the choice moves nothing
     visit.load(OWN)
     expect(page.get_by_label("Whose moves")).to_have_value("white")
-    expect(page.locator("#review-counts")).to_contain_text("Your moves:")
+    expect(page.locator("#review-sides .chosen")).to_contain_text("You")
 
 
 @pytest.mark.deep
 def test_loaded_game_is_seen_with_its_review(browser: Browser, port: int) -> None:
     """Also after a tap far below the board of a phone. The game is of others, as a coach's is."""
     for width, height, visible in (
-        (1366, 768, ("#board", "#review-counts", "#moments button >> nth=0")),
+        (1366, 768, ("#board", "#review-sides", "#moments button >> nth=0")),
         (360, 740, ("#board", ".step >> nth=0", "#tab-review")),
         (740, 360, ("#board", ".step >> nth=0", "#tab-review")),
     ):
@@ -450,15 +518,16 @@ def test_layout_stands_still_beside_the_engine(browser: Browser, port: int, widt
     expect(page.locator("#review-moves li")).to_have_count(14)
     visit.settles()
     assert places(page) == before
-    expect(page.locator("#review-counts")).to_contain_text("0 of 14 positions judged.")
+    expect(page.locator("#review-counts")).to_have_text("0 of 14 positions judged.")
     goes_on(page)
     expect(page.locator("#graph .known")).to_have_attribute("d", re.compile(r"^M0,0H\d"))  # it begins at the start
     assert places(page) == before
-    expect(page.locator("#review-counts")).to_have_text(re.compile(r"^\d of 14 positions judged\. Both sides: 0 "))
+    expect(page.locator("#review-counts")).to_have_text(re.compile(r"^\d of 14 positions judged\.$"))
     expect(page.locator("#moments")).to_contain_text("7. Be2. It allows mate in one.")  # by the rules
     goes_on(page)
-    expect(page.locator("#review-counts")).to_have_text("Both sides: 0 inaccuracies, 0 mistakes, 1 blunder.")
-    expect(page.locator("#review-summary")).to_contain_text("Accuracy by lichess's formula: White ")
+    counts(page, "0 inaccuracies 0 mistakes 1 blunder", "0 inaccuracies 0 mistakes 0 blunders")
+    expect(page.locator("#review-sides .figure")).to_have_text([re.compile(r"^\d\d.%$"), re.compile(r"^100.%$")])
+    expect(page.locator("#review-summary")).to_have_text(re.compile(r"^7\. Be2 cost most, "))
     expect(page.locator("#moments")).to_contain_text("7. Be2 · Blunder.")
     assert places(page) == before
     visit.leave()
@@ -482,14 +551,13 @@ def test_review_counts_only_what_was_judged(visit: Visit) -> None:
     page = visit.open()
     page.evaluate(CUT)
     visit.load(KID)
-    counts = page.locator("#review-counts")
-    expect(counts).to_have_text(
-        re.compile(r"^9 of 14 positions judged\. Both sides: 0 inaccuracies, 0 mistakes, 0 blunders\.$")
-    )
+    expect(page.locator("#review-counts")).to_have_text("9 of 14 positions judged.")
+    counts(page, *["0 inaccuracies 0 mistakes 0 blunders"] * 2)
     expect(page.locator("#engine-said")).to_have_text("The engine has stopped. It is asked again in a minute.")
     expect(page.locator("#review-moves")).to_contain_text("not judged")
     page.get_by_role("button", name="Judge the rest").click()
-    expect(counts).to_have_text("Both sides: 0 inaccuracies, 0 mistakes, 1 blunder.")
+    counts(page, "0 inaccuracies 0 mistakes 1 blunder", "0 inaccuracies 0 mistakes 0 blunders")
+    expect(page.locator("#review-counts")).to_be_empty()
     expect(page.get_by_role("button", name="Judge the rest")).to_be_hidden()
     expect(page.locator("#panel-review")).not_to_contain_text("not judged")
 
@@ -501,10 +569,19 @@ def test_review_of_a_dead_engine_claims_nothing(browser: Browser, shipped_alone:
         visit.load("1. e4 e5 2. Qh5 Ke7 3. Qxe5# 1-0")  # the rules judge the mate
         expect(page.locator("#review-counts")).to_have_text("1 of 5 positions judged.")
         expect(page.locator("#moments")).to_contain_text("2… Ke7. It allows mate in one.")
-        with page.expect_request("**/v1/games"):
-            page.get_by_role("button", name="Judge the rest").click()
-        expect(page.locator("#review-counts")).to_have_text("0 of 5 positions judged.")
+        again = page.get_by_role("button", name="Judge the rest")
+        again.click()
+        expect(page.locator("#engine-said")).to_have_text(
+            "The engine is resting, or busy. It is asked again in a minute."
+        )
+        expect(again).to_be_disabled()
+        expect(page.locator("#review-counts")).to_have_text("1 of 5 positions judged.")  # what was judged stays
         visit.leave()
+
+
+def counts(page: Page, white: str, black: str) -> None:
+    """Waits for the marks of both sides."""
+    expect(page.locator("#review-sides .counts")).to_have_text([white, black])
 
 
 def places(page: Page) -> list[tuple[float, float] | None]:

@@ -318,6 +318,6 @@ def test_views_fit_window_and_pass_axe(browser: Browser, port: int, width: int, 
     expect(page.locator("#line button")).to_have_count(4)
     breaks_no_rule("a game")
     agree(visit, "Resign", "Resign")
-    expect(page.locator("#review-counts")).to_contain_text("Your moves:")
+    expect(page.locator("#review-sides")).to_contain_text(re.compile(r"You.*0 mistakes", re.DOTALL))
     breaks_no_rule("a review")
     return visit.leave()

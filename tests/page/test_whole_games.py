@@ -96,7 +96,8 @@ def finished(visit: Visit, side: str) -> chess.pgn.Game:
     """The finished game as it is kept under Games: its result is that of its last position, or a resignation's."""
     page = visit.page
     expect(page.locator("#result")).to_contain_text("In Games")
-    expect(page.locator("#review-counts")).to_contain_text("Your moves:", timeout=60_000)
+    judged = re.compile(r"You.*blunders?$", re.DOTALL)
+    expect(page.locator("#review-sides .chosen")).to_contain_text(judged, timeout=60_000)
     page.get_by_role("link", name="Games", exact=True).click()
     expect(page.locator("#library-list tbody tr")).to_have_count(1)
     game = chess.pgn.read_game(io.StringIO(visit.saved("Download PGN")))

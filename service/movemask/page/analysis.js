@@ -9,9 +9,9 @@ import { pgnOf } from "./pgn.js";
 import { takesRatings } from "./ratings.js";
 import { Reports } from "./reports.js";
 import { showReview, showVerdict } from "./review.js";
-import { alone, played, playing, reviewable, trying } from "./state.js";
+import { alone, hasGraph, played, playing, reviewable, trying } from "./state.js";
 import { GLYPHS, turnAfter } from "./tree.js";
-import { MARKS, betterThan, keyPlies, verdictOf } from "./verdicts.js";
+import { MARKS, betterThan, keyPlies, surprisingPlies, verdictOf } from "./verdicts.js";
 import { noted } from "./words.js";
 
 const RESTS = 700; // ms without a move until a line that is played here is read as a whole
@@ -59,17 +59,10 @@ export class Analysis {
   /** Goes to the first move of the review that was a fault, or to the first of all. */
   reviewFaults() {
     const { state } = this.#store,
-      verdicts = [...(this.#verdictsOf(state) ?? [])];
+      verdicts = [...(this.#verdictsOf(state) ?? [])].filter(([ply]) => isReviewed(state, ply));
     const [ply] = verdicts.find(([, { kind }]) => kind) ?? verdicts[0] ?? [-1];
     if (ply >= 0) this.#store.dispatch({ type: "go", path: state.tree.main.slice(0, ply + 1) });
     byId("verdict").focus();
-  }
-
-  /** Whether a game has chances to be shown, or may still get them: then their place is kept, so that nothing moves meanwhile. */
-  hasChances(state) {
-    if (playing(state) || !state.tree.isGame) return false;
-    const known = this.#costs.scores(state, state.tree.main).filter((score) => score !== undefined);
-    return known.length > 1 || !this.#costs.review(state)?.finished;
   }
 
   /** Shows the game of a state, as far as it is known. Who plays alone sees the moves and no more. */
@@ -84,8 +77,9 @@ export class Analysis {
     const review = going ? undefined : this.#costs.review(state),
       verdicts = going ? undefined : this.#verdictsOf(state),
       nameOf = (ply) => tree.title(main[ply + 1]);
-    const costs = main.slice(1).map((index) => this.#costs.of(state, index)),
-      keys = going || !verdicts ? [] : keyPlies(costs, review?.finished);
+    // Of a game whose one side is reviewed, key moves are that side's.
+    const ofSide = (known) => main.slice(1).map((index, ply) => (isReviewed(state, ply) ? known.of(state, index) : {})),
+      keys = verdicts ? keyPlies(ofSide(this.#costs), review?.finished) : [];
     const goTo = (place) => this.#store.dispatch({ type: "step", at: place });
     byId("marks").classList.toggle("unseen", hidden || !moves.length);
     byId("marks-file").hidden = !tree.nodes.some(({ nags = [] }) => nags.some((nag) => GLYPHS[nag]));
@@ -100,7 +94,7 @@ export class Analysis {
     const opening = going ? undefined : reports.opening(state);
     byId("opening").hidden = !opening;
     byId("opening").textContent = byId("opening").title = opening ? `${opening.eco} ${opening.name}` : "";
-    byId("chances").hidden = !this.hasChances(state);
+    byId("chances").hidden = !hasGraph(state);
     showGraph(byId("graph"), {
       scores: going || !state.tree.isGame ? [] : this.#costs.scores(state, moves),
       reports: line,
@@ -117,7 +111,8 @@ export class Analysis {
       verdicts,
       nameOf,
       at: nodes[at] === main[at] ? at : -1,
-      keys: keys.map((ply) => [ply, this.#verdictOn(state, tree.main.slice(0, ply + 1), review)]),
+      keys,
+      surprising: surprisingPlies(ofSide(reports)),
       rated: this.#ratings,
       review,
       goTo: (place) => this.#store.dispatch({ type: "go", path: tree.main.slice(0, place) }),
@@ -177,7 +172,7 @@ export class Analysis {
       isMain = tree.isMain(path);
     if (cost.lost === undefined && !cost.fact && report.probability === undefined) return undefined;
     const shares = isMain ? review?.moments.find(({ ply }) => ply === path.length)?.by_rating : undefined;
-    return { ...verdictOf(cost, report, this.#ratings ? state[side] : undefined, shares), shares };
+    return { ...verdictOf(cost, report, this.#ratings ? state[side] : undefined, shares), shares, side };
   }
 
   /** Asks for what is missing of the game, and shows it. A game that goes on is not read ahead. `model` is the chosen one. */
@@ -249,13 +244,15 @@ export class Analysis {
     if (current()) await this.#ask(state, state.tree.main);
   }
 
-  /** The verdicts on the moves of the main line by ply, of the side that is reviewed or of both; undefined before it is read. */
+  /** The verdicts on the moves of the main line by ply; undefined before it is read. */
   #verdictsOf(state) {
-    const { tree, you } = state,
+    const { main } = state.tree,
       review = this.#costs.review(state);
     if (!this.reports.isRead(state)) return undefined;
-    const plies = tree.main.map((_, ply) => ply).filter((ply) => !you || turnAfter(tree.fen, ply) === you);
-    const found = plies.map((ply) => [ply, this.#verdictOn(state, tree.main.slice(0, ply + 1), review)]);
+    const found = main.map((_, ply) => [ply, this.#verdictOn(state, main.slice(0, ply + 1), review)]);
     return new Map(found.filter(([, verdict]) => verdict));
   }
 }
+
+/** Whether the side that makes the move after so many plies is reviewed. */
+const isReviewed = ({ tree, you }, ply) => !you || turnAfter(tree.fen, ply) === you;

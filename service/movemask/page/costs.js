@@ -64,8 +64,9 @@ export class Costs {
   }
 
   /**
-   * How far the main line is read: `{engine, moments, summary, finished}`; undefined before it is. `engine` is the service's
-   * `{done, of, deeper, of_deeper}`, or null; `moments` have the shares of the key moves.
+   * How far the main line is read: `{engine, moments, accuracy, summary, finished}`; undefined before it is. `engine` is the
+   * service's `{done, of, deeper, of_deeper}`, or null, and `rests` if it has looked at nothing this time; `moments` have the
+   * shares of the key moves, and `accuracy` is that of each side.
    */
   review(state) {
     return this.#of(state).lines.get(keyOf(state.tree, state.tree.main));
@@ -97,11 +98,11 @@ export class Costs {
     const asked = { key, abort: new AbortController(), reported: moment(), searched: moment() },
       known = this.#of(state),
       nodes = tree.along(tree.main).map((index) => tree.key(index));
-    const review = { engine: null, moments: before?.moments ?? [], summary: before?.summary, finished: false };
+    const review = { engine: null, moments: [], accuracy: {}, summary: null, ...before, finished: false };
     this.#asked = asked;
     const take = (line) => {
+      const [found] = line.games ?? [];
       if (line.games) {
-        const [found] = line.games;
         if (found.error) throw Object.assign(new Error(found.error.detail), found.error);
         found.moves.forEach((move) => learn(known, nodes[move.ply], move));
         found.scores.forEach((score, ply) => score !== null && known.scores.set(nodes[ply], score));
@@ -111,11 +112,15 @@ export class Costs {
       }
       for (const cost of line.costs ?? []) learn(known, nodes[cost.ply], cost);
       if (line.position !== undefined) known.scores.set(nodes[line.position], line.score);
-      review.engine = line.engine ?? review.engine;
+      // What was judged before stays, also if the engine looks at nothing this time.
+      if (line.engine)
+        review.engine = { ...line.engine, done: Math.max(line.engine.done, before?.engine?.done ?? 0), rests: !line.engine.done };
+      else if (line.games) review.engine = null;
       if (review.engine && review.engine.done === review.engine.of) asked.searched.resolve();
-      const { moments, summary } = line.games?.[0] ?? line;
+      const { moments, summary } = found ?? line;
       if (moments?.length || !review.moments.length) review.moments = moments ?? [];
       review.summary = summary ?? review.summary;
+      review.accuracy = line.accuracy ?? (found ? { white: found.white?.accuracy, black: found.black?.accuracy } : review.accuracy);
       if (line.games) {
         this.#drawn = performance.now();
         this.#changed();

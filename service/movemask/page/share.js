@@ -19,9 +19,16 @@ export function shares({ shown, pgn, headers, model }) {
     "copy-pgn": copyPgn,
     "copy-played": copyPgn,
     "save-pgn": async () => save("game.pgn", PGN, await pgn()),
-    async "save-annotated"() {
-      const text = await call("v1/games", { pgn: await pgn(true), ...model(), include: ["evaluations", "reasons"] }, PGN);
-      save("annotated.pgn", PGN, own(text, headers()));
+    async "save-annotated"({ currentTarget }) {
+      const name = currentTarget.textContent,
+        tags = headers();
+      Object.assign(currentTarget, { disabled: true, textContent: "Being written…" });
+      try {
+        const text = await call("v1/games", { pgn: await pgn(true), ...model(), include: ["evaluations", "reasons"] }, PGN);
+        save("annotated.pgn", PGN, own(text, tags));
+      } finally {
+        Object.assign(currentTarget, { disabled: false, textContent: name });
+      }
     },
   };
 }

@@ -51,7 +51,10 @@ export const playing = (state) => live(state) && following(state);
 export const blank = ({ tree }) => tree.fen === "startpos" && tree.nodes.length === 1;
 
 /** Whether the board has a game that can be reviewed. */
-export const reviewable = (state) => !playing(state) && state.tree.isGame && state.tree.main.length > 0;
+export const reviewable = (state) => hasGraph(state) && state.tree.main.length > 0;
+
+/** Whether the board has a game with a graph, and a bar for White's chances, whose place is kept if nothing tells them. */
+export const hasGraph = (state) => !playing(state) && state.tree.isGame;
 
 /** Whether the page offers to begin something beside the board. */
 export const begins = ({ view }) => view === "start" || view === "new";

@@ -14,7 +14,7 @@ import { question } from "./reports.js";
 import { curlOf } from "./share.js";
 import { clearRatings, showRatings, takesRatings } from "./ratings.js";
 import { shapesIn } from "./shapes.js";
-import { alone, begins, blank, following, live, played, playing, trying, turn } from "./state.js";
+import { alone, begins, blank, following, hasGraph, live, played, playing, trying, turn } from "./state.js";
 import { showClocks } from "./timer.js";
 import { firstPly } from "./tree.js";
 import { saidInGame, saidOf } from "./words.js";
@@ -69,7 +69,7 @@ export class Table {
     byId("clear").hidden = blank(state);
     byId("play-here").hidden = state.tree.fen === "startpos" && state.at === 0; // "New game" is that
     document.body.classList.toggle("bare", !state.moves.length);
-    if (this.#analysis.hasChances(state)) byId("chances").hidden = byId("value").hidden = false;
+    if (hasGraph(state)) byId("chances").hidden = byId("value").hidden = false;
     document.body.classList.toggle("beginning", begins(state));
     document.body.classList.toggle("blank", blank(state));
     showResult(match?.ending && following(state) ? match : null);
@@ -134,7 +134,7 @@ export class Table {
     this.#shown = null;
     document.body.classList.add("stale");
     this.#board.freeze();
-    showChances(byId("value"), undefined, state.flip, this.#analysis.hasChances(state));
+    showChances(byId("value"), undefined, state.flip, hasGraph(state));
     this.#say(state, { turn: turn(state), moves: [] });
     this.#analysis.draw(state);
     for (const id of ["bars", "lenses", "legal", "forecast"]) byId(id).replaceChildren();
@@ -207,7 +207,7 @@ export class Table {
   #chances(state, answer) {
     const result = SCORES[resultOf(answer)];
     const score = playing(state) ? undefined : (result ?? this.#analysis.score(state));
-    showChances(byId("value"), score, state.flip, this.#analysis.hasChances(state));
+    showChances(byId("value"), score, state.flip, hasGraph(state));
   }
 
   /** What players would play, and a better move than that of the game. */

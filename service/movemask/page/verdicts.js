@@ -8,14 +8,16 @@ const NAMES = { inaccuracy: "Inaccuracy", mistake: "Mistake", blunder: "Blunder"
 const BASES = { rules: "by the rules", evaluations: "by the PGN's evaluations" };
 const KEYS = 5; // most key moves of a game
 const SLIGHT = 3; // and of one without mistakes
+const FEW = 0.2; // a surprising move is played by less
 const FAULTS = ["allows_mate", "misses_mate", "stalemates"];
 const CLEAR = 0.05; // of a full point, by which a move is called better
 const STRONGER = 400; // Elo points that the other players have whose share is told
 
 /**
- * The verdict `{kind, name, cost, basis, human, text}` on a move: what the service says of its cost and of its likelihood. `rating`
- * is the mover's, undefined for a network that takes none; `shares` are a key move's `{rating, probability}`. `kind` is a
- * mark; "fault" if nothing tells the cost of what the rules know to be one; or "". `basis` is what the cost stands on.
+ * The verdict `{kind, name, cost, basis, judged, human, text}` on a move: what the service says of its cost and of its likelihood.
+ * `rating` is the mover's, undefined for a network that takes none; `shares` are a key move's `{rating, probability}`. `kind` is a
+ * mark; "fault" if nothing tells the cost of what the rules know to be one; or "". `basis` is what the cost stands on; `judged` says
+ * that it is more than the rules.
  */
 export function verdictOf({ lost, mark, fact, reason, source, nodes }, { probability, rank }, rating, shares = []) {
   const points = lost === undefined ? "" : pointsOf(lost),
@@ -25,6 +27,7 @@ export function verdictOf({ lost, mark, fact, reason, source, nodes }, { probabi
     name: NAMES[mark] ?? "",
     cost: [NAMES[mark], points].filter(Boolean).join(", "),
     basis,
+    judged: lost !== undefined && source !== "rules",
     human: percent(probability),
     text: [reason && `It ${reason}.`, points && `It cost ${inPoints(points)}, ${basis}.`, likely(probability, rank, rating, shares)]
       .filter(Boolean)
@@ -49,9 +52,27 @@ export function keyPlies(costs, known) {
     ),
     slight = known ? all.filter(([, { mark }]) => mark) : [];
   const [keys, most] = faults.length ? [faults, KEYS] : [slight, SLIGHT];
-  const costliest = keys.toSorted(([, a], [, b]) => (b.lost ?? 0) - (a.lost ?? 0)).slice(0, most);
-  return costliest.map(([ply]) => ply).sort((a, b) => a - b);
+  return pliesOf(
+    keys.toSorted(([, a], [, b]) => (b.lost ?? 0) - (a.lost ?? 0)),
+    most,
+  );
 }
+
+/** The plies of the most surprising moves, by the reports on all moves: of those that few would play, those that fewest would. */
+export const surprisingPlies = (reports) =>
+  pliesOf(
+    [...reports.entries()]
+      .filter(([, { probability, rank }]) => rank > 1 && probability < FEW)
+      .sort(([, a], [, b]) => a.probability - b.probability),
+    KEYS,
+  );
+
+/** The plies of the first so many moves, in the order of the game. */
+const pliesOf = (moves, most) =>
+  moves
+    .slice(0, most)
+    .map(([ply]) => ply)
+    .sort((a, b) => a - b);
 
 /** A cost in points, rounded down as the service does it: 9.6 points have the mark of less than 10. */
 const pointsOf = (lost) => `${Math.floor(100 * lost + 1e-9)}`;

@@ -54,11 +54,26 @@ test("an engine that has failed is asked again when the game comes back, and not
   const costs = new Costs(ignored);
   await read(costs, [A, answer(2, 2)], [A, undefined], [B, answer(2, null)], [B, undefined]);
   assert.deepEqual(marks(costs, A), [undefined, "blunder"]);
-  assert.deepEqual(costs.review(B), { engine: null, moments: [], summary: undefined, finished: true });
+  assert.deepEqual(costs.review(B), {
+    engine: null,
+    moments: [],
+    accuracy: { white: undefined, black: undefined },
+    summary: null,
+    finished: true,
+  });
   await read(costs, [A, answer(2, null)]);
   assert.deepEqual(marks(costs, A), [undefined, "blunder"]);
   await read(costs, [B, answer(2)], [A, answer(2)], [B, undefined], [A, undefined]);
   assert.deepEqual([marks(costs, A), marks(costs, B)], [Array(2).fill("blunder"), Array(2).fill("blunder")]);
+});
+
+test("what was judged stays where an engine that rests is asked again", async () => {
+  const costs = new Costs(ignored);
+  await read(costs, [A, answer(2, 2)]);
+  costs.leave();
+  await read(costs, [A, answer(2, 0)]);
+  assert.deepEqual(costs.review(A).engine, { done: 2, of: 3, rests: true });
+  assert.deepEqual(marks(costs, A), [undefined, "blunder"]);
 });
 
 test("a move that the engine could not judge is judged when it can", async () => {

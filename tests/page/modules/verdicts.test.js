@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { betterThan, countsOf, keyPlies, verdictOf } from "./modules.js";
+import { betterThan, countsOf, keyPlies, surprisingPlies, verdictOf } from "./modules.js";
 
 const SHARES = [800, 1200, 1600, 2000, 2400].map((rating, place) => ({ rating, probability: (5 - place) / 10 }));
 const said = (cost, report = {}, ...more) =>
@@ -42,6 +42,12 @@ test("key moves are the costliest mistakes in the order of the game, or of none,
   assert.deepEqual(keyPlies(costs.slice(1, 3), true), [0]);
   assert.deepEqual(keyPlies(costs.slice(1, 3), false), []); // a mistake may still be found
   assert.deepEqual(keyPlies([{ fact: "allows_mate" }, { fact: "draws" }], false), [0]);
+});
+
+test("surprising are the five rarest of the moves that few would play, in the order of the game", () => {
+  const reports = [0.1, 0.5, 0.01, 0.19, 0.02, 0.03, 0.04, 0.2].map((probability) => ({ probability, rank: 2 }));
+  assert.deepEqual(surprisingPlies(reports), [0, 2, 4, 5, 6]);
+  assert.deepEqual(surprisingPlies([{}, { probability: 0.1, rank: 1 }]), []); // the likeliest move is none
 });
 
 test("what costs nothing is not praised", () => {

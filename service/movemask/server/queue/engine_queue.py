@@ -18,6 +18,10 @@ _NODES_PER_COST = 8 * QUICK
 #: Most positions that wait in a process, about a minute's. A client has at most half of the room that others leave.
 _CAPACITY = 1024
 
+#: Most evaluations that are kept, those of some 50 games. Who loads a game again, or saves it with comments, waits for
+#: no search.
+_KEPT = 4096
+
 
 @dataclass(slots=True, eq=False)
 class _Submission:
@@ -43,6 +47,7 @@ class EngineQueue:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._turns = Turns[_Submission]()
+        self._kept: dict[tuple[str, bool, int], Evaluation] = {}  # by position and nodes
         self._running: asyncio.Task[None] | None = None
 
     @property
@@ -122,10 +127,18 @@ class EngineQueue:
             for submission, place, _ in self._turns.take(SHARE):
                 if submission.dropped:
                     continue
-                evaluation = await self._engine.evaluate(
-                    submission.boards[place], submission, submission.nodes[place]
-                )
-                submission.results.put_nowait((place, evaluation))
+                submission.results.put_nowait((place, await self._evaluated(submission, place)))
+
+    async def _evaluated(self, submission: _Submission, place: int) -> Evaluation | None:
+        """The evaluation of a position, if it is not kept, by the engine; None if that fails."""
+        board, nodes = submission.boards[place], submission.nodes[place]
+        key = board.fen(), board.chess960, nodes
+        evaluation = self._kept.get(key) or await self._engine.evaluate(board, submission, nodes)
+        if evaluation is not None:
+            self._kept[key] = evaluation
+            if len(self._kept) > _KEPT:
+                del self._kept[next(iter(self._kept))]
+        return evaluation
 
 
 @dataclass(frozen=True, slots=True)
