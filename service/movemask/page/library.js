@@ -15,7 +15,6 @@ import { half, noted, pgnFault, wrong } from "./words.js";
 const SHOWN = 200; // rows at first, and with each press for more
 const PLAYED = 1000; // games played here that are kept; beyond them the oldest goes
 const PAUSE = 60; // s that the service leaves an engine alone that has failed
-const FEW = 3; // games, before which nobody knows how long the others take
 const TRIES = 3; // of a game that an engine does not judge
 const OWN_FAULT = [413, 422, 500]; // statuses that say that a game cannot be read: it is too long, say
 const COST = "Key move"; // the column whose figures are sorted from the top
@@ -396,7 +395,7 @@ function progress() {
   byId("library-go").textContent = busy ? "Stop" : asked < entries.length ? "Continue" : "Judge the rest";
   byId("library-count").textContent = [
     `${asked.toLocaleString("en")} of ${counted(entries.length, "game")} read`,
-    busy && reads >= FEW ? `${lasting((left * spent) / reads)} left` : "",
+    busy && reads ? `${lasting((left * spent) / reads)} left` : "",
     unread ? `${unread} cannot be read` : "",
     unjudged ? `${unjudged.toLocaleString("en")} not judged${engine === "none" ? ", as the service has no engine" : ""}` : "",
   ]
