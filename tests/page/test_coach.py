@@ -70,7 +70,9 @@ def test_coach_sums_up_a_player(visit: Visit) -> None:
 def test_coach_names_all_openings(visit: Visit) -> None:
     firsts = [f"{file}{rank}" for file in "abcdefgh" for rank in (3, 4)]
     page = coached(visit, "".join(game("Ann", "Bob", moves=f"1. {move}") for move in firsts), 16, "Ann (16)")
-    assert len(rows(page, "By opening")) > 12
+    count = len(rows(page, "By opening"))
+    assert count > 12
+    expect(page.get_by_role("heading", name=f"By opening ({count})")).to_be_visible()
 
 
 def test_coach_guesses_no_rating_below_five_games(visit: Visit) -> None:

@@ -177,6 +177,8 @@ def test_unjudged_games_are_judged_by_a_later_engine(browser: Browser, shipped_a
         all_read(page, 2)
         expect(page.locator("#library-count")).to_contain_text("2 not judged, as the service has no engine")
         assert key_moves(page) == ["not judged", "not judged"]
+        page.get_by_label("Coach's view of").select_option(label="Ann (1)")
+        expect(page.locator("#coach")).to_contain_text("No move is judged.")
         assert stopped(process) == 0
     with served(shipped_alone, "--runs", "1", "--engine", program(tmp_path, "dies"), port=port) as (process, _):
         page.get_by_role("button", name="Judge the rest").click()

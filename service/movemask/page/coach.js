@@ -52,7 +52,7 @@ export function show(all = games) {
     summary(profile, own),
     names(chosen, players),
     section("By phase of the game", phases(profile)),
-    section("By opening", openings(profile)),
+    section(`By opening (${profile.openings.length})`, openings(profile)),
     section("Try again", costliest(profile)),
     differences(profile),
   );
@@ -168,8 +168,8 @@ const nameOf = ({ game, ply, san }) => `${numbered(firstPly(game.tags?.FEN ?? "s
 const who = ({ game }) => `${game.tags?.White ?? "?"} – ${game.tags?.Black ?? "?"}${game.tags?.Date ? `, ${game.tags.Date}` : ""}`;
 
 /** The costliest moves as positions. */
-function costliest({ costliest: found }) {
-  if (!found.length) return quiet("No move that was judged cost 5 points or more.");
+function costliest({ costliest: found, all }) {
+  if (!found.length) return quiet(all.judged ? "No move that was judged cost 5 points or more." : "No move is judged.");
   const cards = found.map((one) =>
     element(
       "li",
