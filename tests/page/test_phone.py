@@ -108,7 +108,11 @@ def test_pawn_is_promoted_by_tapping(phone: Visit) -> None:
 
 def test_start_shows_choices_first(phone: Visit) -> None:
     page = phone.open()
-    expect(page.locator("#board")).to_be_hidden()
+    expect(page.locator(".tagline")).to_be_in_viewport(ratio=1)
+    expect(page.locator("#board")).not_to_be_in_viewport()  # it comes below them
+    page.locator("#example").scroll_into_view_if_needed()
+    expect(page.locator("#board")).to_be_in_viewport()
+    page.evaluate("scrollTo(0, 0)")
     for name in ("Look", "Start", "Load"):
         expect(page.get_by_role("button", name=name, exact=True)).to_be_in_viewport(ratio=1)
     for name in ("Position", "Play", "Games", "Leakage", "API"):

@@ -37,7 +37,7 @@ def address(fen: str, view: str = "play", **more: str) -> str:
 
 
 def test_game_to_mate_by_mouse_text_and_keyboard(visit: Visit) -> None:
-    page = visit.open()
+    page = visit.open("#position")
     visit.sees("White to move")
     visit.click("f2", "f3")
     visit.sees("Black to move")
@@ -65,7 +65,7 @@ def test_game_to_mate_by_mouse_text_and_keyboard(visit: Visit) -> None:
 
 
 def test_board_offers_moves_of_the_answer_only(visit: Visit) -> None:
-    page = visit.open()
+    page = visit.open("#position")
     visit.click("e2")
     assert sorted(page.locator(".target").evaluate_all("all => all.map(one => one.dataset.square)")) == ["e3", "e4"]
     visit.click("e5")
@@ -82,7 +82,7 @@ def test_board_offers_moves_of_the_answer_only(visit: Visit) -> None:
 
 
 def test_move_typed_before_answer_is_not_refused(visit: Visit) -> None:
-    page = visit.open()
+    page = visit.open("#position")
     pending: list[Route] = []
     page.route("**/v1/policy", lambda route: route.continue_() if pending else pending.append(route))
     visit.type_move("e4")
@@ -98,7 +98,7 @@ def test_move_typed_before_answer_is_not_refused(visit: Visit) -> None:
 
 @pytest.mark.deep
 def test_dragged_piece_marks_its_target(visit: Visit) -> None:
-    page = visit.open()
+    page = visit.open("#position")
 
     def over(name: str) -> list[str]:
         box = visit.square(name).bounding_box()
@@ -187,7 +187,7 @@ def test_trackpad_flick_is_one_step(visit: Visit) -> None:
 
 @pytest.mark.deep
 def test_move_slides_unless_reduced_motion(visit: Visit) -> None:
-    page = visit.open()
+    page = visit.open("#position")
     page.evaluate("""() => { const slide = Element.prototype.animate;
         window.slides = 0;
         Element.prototype.animate = function (...given) { window.slides++; return slide.apply(this, given); }; }""")
@@ -291,7 +291,7 @@ def test_pgn_steps_by_keyboard(visit: Visit) -> None:
     expect(page.locator("#review-moves li")).to_have_count(14)
     page.evaluate("window.jumped = 0")  # from here on all stays in its place
     page.get_by_role("button", name="Flip").click()
-    page.locator(".tagline").click()
+    page.locator("header").click(position={"x": 900, "y": 20})
     board = chess.Board()
     for uci in ("e2e4", "e7e5", "f2f4", "e5f4", "f1c4"):
         page.keyboard.press("ArrowRight")
@@ -361,7 +361,7 @@ def test_stopped_service_is_reported_and_retried(browser: Browser, shipped_alone
     with served(shipped_alone, "--runs", "1", port=port) as (process, _):
         visit = Visit(browser, f"http://127.0.0.1:{port}")
         visit.refusals = True
-        visit.open()
+        visit.open("#position")
         assert stopped(process) == 0
         visit.click("e2", "e4")
         visit.is_told("The service does not answer. Trying again in 2 s.")
@@ -384,7 +384,7 @@ def test_missing_key_and_429_are_handled(browser: Browser, shipped_alone: Path) 
     with served(shipped_alone, *command) as (_, port):
         visit = Visit(browser, f"http://127.0.0.1:{port}")
         visit.refusals = True
-        page = visit.open()
+        page = visit.open("#position")
         visit.is_told("This service is open to those who have a key.")
         page.get_by_label("API key").fill(key)
         page.get_by_role("button", name="Use this key").click()

@@ -122,7 +122,7 @@ def test_verdict_repeats_the_service(visit: Visit, port: int) -> None:
     page.locator("#white").fill("2000")  # another rating, another share
     expect(verdict).to_contain_text("rated 2000")
     expect(page.locator("#review-moves [aria-current]")).to_be_in_viewport()
-    page.locator(".tagline").click()
+    page.locator("header").click(position={"x": 900, "y": 20})
     page.keyboard.press("Home")
     expect(verdict).to_contain_text("Step through the game")
 
@@ -133,7 +133,7 @@ def test_better_line_is_played_through(visit: Visit) -> None:
     page.locator("#moments button").first.click()
     page.get_by_role("button", name="a3 was best").click()
     visit.sees("3. a3: Black to move.")
-    page.locator(".tagline").click()
+    page.locator("header").click(position={"x": 900, "y": 20})
     page.keyboard.press("ArrowRight")
     visit.sees("3\N{HORIZONTAL ELLIPSIS} a5: White to move.")
     expect(page.locator("#line .variation")).to_contain_text("a3 a5")
@@ -193,7 +193,7 @@ def test_move_after_the_end_leaves_the_review(visit: Visit) -> None:
     visit.load(OWN)
     judged = ("0 inaccuracies 0 mistakes 1 blunder", "0 inaccuracies 0 mistakes 0 blunders")
     counts(page, *judged)
-    page.locator(".tagline").click()
+    page.locator("header").click(position={"x": 900, "y": 20})
     page.keyboard.press("End")
     visit.sees("6. O-O: Black won by resignation, 0-1.")
     visit.type_move("a6")
@@ -380,7 +380,7 @@ def test_clocks_of_each_position(visit: Visit) -> None:
         expect(page.get_by_label("Black's clock")).to_have_text(black)
 
     shown("5:00", "5:00")
-    page.locator(".tagline").click()
+    page.locator("header").click(position={"x": 900, "y": 20})
     page.keyboard.press("ArrowRight")
     shown("4:58", "5:00")
     page.keyboard.press("End")
@@ -409,7 +409,7 @@ def test_stepping_through_a_review_asks_nothing(visit: Visit) -> None:
         visit.load(KID)
     expect(page.locator("#review-moves li")).to_have_count(14)
     visit.settles()
-    page.locator(".tagline").click()
+    page.locator("header").click(position={"x": 900, "y": 20})
     requests: list[str] = []
     page.on("request", lambda request: requests.append(request.url) if "/v1/" in request.url else None)
     for _ in range(14):

@@ -37,16 +37,16 @@ def test_start_offers_three_equal_choices(visit: Visit) -> None:
         words = place.get_attribute("content") or place.inner_text()
         assert "players of a rating would play" in words
         assert "illegal moves a network would play without its mask" in words
-    for silent in ("#graph", "#value", "#line", ".step", "#verdict", "#clear", ".arrow"):
+    for silent in ("#graph", "#value", "#line", ".step", "#verdict", "#clear"):
         expect(page.locator(silent).locator("visible=true")).to_have_count(0)
 
 
 def test_move_on_start_shows_position(visit: Visit) -> None:
     page = visit.open()
-    visit.click("e2", "e4")
+    visit.click("e1", "e2")  # in the example
     visit.sees("Black to move")
     expect(page.locator("#doors")).to_be_hidden()
-    expect(page.locator("#verdict")).to_contain_text("1. e4.")  # also where nothing has gone wrong
+    expect(page.locator("#verdict")).to_contain_text("20. Ke2.")  # also where nothing has gone wrong
     expect(page.get_by_role("link", name="Position")).to_have_attribute("aria-current", "page")
     page.get_by_role("button", name="New game").click()
     expect(page.locator(".door h2:visible")).to_have_text("Play somebody of your rating")
@@ -78,13 +78,24 @@ def test_position_shows_moves_leakage_and_request(visit: Visit, port: int) -> No
     expect(page.get_by_role("link", name="Position")).to_have_attribute("aria-current", "page")
 
 
-def test_start_leads_to_an_example(visit: Visit) -> None:
+def test_start_shows_an_example_and_leads_to_it(visit: Visit) -> None:
+    """The board of the first screen once showed the start position, which says nothing of masks."""
     page = visit.open()
-    page.get_by_role("link", name="An example").click()
-    visit.sees("Black to move")
-    expect(page.locator("#fen")).to_have_value(CHECK)
+    asked = page.evaluate("performance.getEntriesByType('resource').filter(({ name }) => /policy/.test(name)).length")
+    assert asked == 1, "the example takes the place of the position that was asked for"
+    expect(page.locator("#board .arrow.legal").first).to_be_visible()
+    labels = page.locator("#board .arrows > text").all_text_contents()
+    assert len(labels) >= 3
+    assert all(label.endswith("%") for label in labels)
+    page.get_by_role("button", name="Look closer").click()
+    visit.sees("White to move")
     share = page.locator(".leaked b").inner_text()
-    assert float(share.removesuffix("%")) > 5, "another network: choose a position in which its mask removes more"
+    assert float(share.removesuffix("%")) > 50, "another network: choose a position in which its mask removes more"
+    page.go_back()
+    expect(page.locator(".door h2:visible")).to_have_count(3)
+    page.get_by_role("button", name="Set up a position").click()
+    expect(page.locator("#editor [name=fen]")).to_have_value(re.compile("^rnbqkbnr/"))
+    page.get_by_role("button", name="Cancel").locator("visible=true").click()
 
 
 def test_play_tells_measured_strength(visit: Visit) -> None:

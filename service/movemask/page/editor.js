@@ -44,7 +44,7 @@ export class Editor {
   }
 
   /** Opens with a position. */
-  open(fen, { flip, chess960 }) {
+  open(fen = START, { flip, chess960 }) {
     byId("editor-error").textContent = "";
     this.#turn(flip);
     this.#read(fen, chess960);

@@ -25,7 +25,7 @@ import { read } from "./reading.js";
 import { keep, restored } from "./session.js";
 import { shares } from "./share.js";
 import { setSound, soundsOf, sounds } from "./sound.js";
-import { START, blank, following, hasBoard, named, played, playing, position } from "./state.js";
+import { EXAMPLE, START, blank, following, hasBoard, named, played, playing, position } from "./state.js";
 import { Store } from "./store.js";
 import { Table } from "./table.js";
 import { runsClocks } from "./timer.js";
@@ -290,7 +290,9 @@ const editor = new Editor(async (fen, chess960, then) => {
   }
 });
 
-const setUp = attempt(() => editor.open(table.seen.fen, { flip: store.state.flip, chess960: store.state.tree.chess960 }));
+const setUp = attempt(() =>
+  editor.open(blank(store.state) ? undefined : table.seen.fen, { flip: store.state.flip, chess960: store.state.tree.chess960 }),
+);
 
 /** Shows the position of a form, or without one the position on the board. */
 const look = attempt(async (event) => {
@@ -351,6 +353,7 @@ listenToControls(store, {
     byId("play-here").focus();
   },
   "set-up": setUp,
+  "see-example": () => store.dispatch({ type: "load", ...EXAMPLE }),
   edit: setUp,
   return() {
     arrives();

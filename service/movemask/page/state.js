@@ -35,6 +35,12 @@ export const START = {
   hints: false,
 };
 
+/** What the board of the first screen shows: most of what the network would play without its mask leaves the king in check. */
+export const EXAMPLE = {
+  view: "position",
+  ...game({ tree: new Tree({ fen: "rn2k2r/ppp4p/6b1/4pP2/1qB3Pb/7P/PP1N4/R3K1NR w KQ - 3 20" }) }),
+};
+
 /** Whether a view has the board. */
 export const hasBoard = (view) => VIEWS.indexOf(view) < 7;
 

@@ -14,7 +14,7 @@ import { question } from "./reports.js";
 import { curlOf } from "./share.js";
 import { clearRatings, showRatings, takesRatings } from "./ratings.js";
 import { shapesIn } from "./shapes.js";
-import { alone, begins, blank, following, hasGraph, live, played, playing, trying, turn } from "./state.js";
+import { EXAMPLE, alone, begins, blank, following, hasGraph, live, played, playing, trying, turn } from "./state.js";
 import { showClocks } from "./timer.js";
 import { firstPly } from "./tree.js";
 import { saidInGame, saidOf } from "./words.js";
@@ -55,6 +55,7 @@ export class Table {
 
   /** Plays a move of the answer on the board, unless it is not the player's turn. */
   move(uci) {
+    if (this.#store.state.view === "start") this.#store.dispatch({ type: "load", ...EXAMPLE });
     const move = this.answer?.moves.find((one) => one.uci === uci);
     if (move) this.#store.dispatch({ type: "play", uci, san: move.san, after: played(this.#store.state).join() });
   }
@@ -91,11 +92,12 @@ export class Table {
   }
 
   /** Shows a state of a view with a board; `models` are all of them. `current` says whether it is still wanted. */
-  async show(state, models, current) {
-    const line = played(state),
+  async show(asked, models, current) {
+    const state = asked.view === "start" ? { ...asked, ...EXAMPLE, view: asked.view } : asked,
+      line = played(state),
       hidden = alone(state);
     this.#models = models;
-    const shows = !hidden && (state.view === "lens" || (state.view === "position" && !state.tree.isGame)); // the illegal moves
+    const shows = !hidden && (["lens", "start"].includes(state.view) || (state.view === "position" && !state.tree.isGame)); // the illegal moves
     const answer = await remembered("v1/policy", shows ? lensQuestion(state) : question(state, line));
     if (!current()) return;
     performance.mark("answered");
@@ -212,8 +214,8 @@ export class Table {
 
   /** What players would play, and a better move than that of the game. */
   #arrows(state, answer) {
-    if (!state.arrows || alone(state) || trying(state) || begins(state)) return [];
-    if (state.view === "lens") return lensArrows(answer);
+    if (!state.arrows || alone(state) || trying(state) || state.view === "new") return [];
+    if (["lens", "start"].includes(state.view)) return lensArrows(answer);
     const likely = answer.moves
       .filter((move) => move.probability >= LEAST_ARROW)
       .slice(0, ARROWS)
