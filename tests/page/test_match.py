@@ -549,7 +549,7 @@ RINGS = """() => Object.fromEntries([...document.querySelectorAll("#board .targe
 
 @pytest.mark.deep
 def test_only_captures_have_rings(visit: Visit) -> None:
-    page = visit.open()
+    page = visit.open("#position")
     visit.click("e2")
     assert page.evaluate(RINGS) == {"e3": False, "e4": False}
     visit.click("e4")
