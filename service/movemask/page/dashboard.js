@@ -208,6 +208,7 @@ async function worst() {
     [kind] = ranked.split("&");
   const { positions } = await figuresOf(`v1/leakage/worst?kind=${ranked}&limit=${WORST}`);
   const found = JSON.stringify([ranked, positions]);
+  if (byId("worst-kind").value !== ranked) return; // another was chosen meanwhile
   if (found === drawn) return; // a link that is replaced while it is pressed is not followed
   drawn = found;
   byId("worst").replaceChildren(

@@ -97,8 +97,8 @@ export class Table {
       line = played(state),
       hidden = alone(state);
     this.#models = models;
-    const shows = !hidden && (["lens", "start"].includes(state.view) || (state.view === "position" && !state.tree.isGame)); // the illegal moves
-    const answer = await remembered("v1/policy", shows ? lensQuestion(state) : question(state, line));
+    const shows = ["lens", "start"].includes(state.view) || (state.view === "position" && !state.tree.isGame); // illegal moves
+    const answer = await remembered("v1/policy", shows && !hidden ? lensQuestion(state) : question(state, line));
     if (!current()) return;
     performance.mark("answered");
     this.#shown = { answer, state, line };
