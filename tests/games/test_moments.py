@@ -89,3 +89,8 @@ def test_annotated_moments_match_and_are_replaced(shipped: TestClient, tmp_path:
     assert texts == ["; ".join(f"{one['mark']}: {one['text'][:-1]}" for one in moments)]
     assert again.count("moments: ") == 1
     assert other.read_text() != again
+
+
+def test_share_without_exponent() -> None:
+    shares = {0.41: "41.0 %", 0.0994: "9.9 %", 0.003: "0.30 %", 1e-5: "0.0010 %", 9e-6: "< 0.001 %", 1e-12: "< 0.001 %"}
+    assert {share: percent(share) for share in shares} == shares

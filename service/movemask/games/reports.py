@@ -398,7 +398,9 @@ def moments_of(report: GameReport) -> list[Moment]:
 
 
 def percent(probability: float) -> str:
-    """A probability as text, such as `41.0 %` or `0.30 %`."""
+    """A probability as text, such as `41.0 %`, `0.30 %` or `< 0.001 %`."""
+    if 0 < probability < 1e-5:
+        return "< 0.001 %"
     return f"{100 * probability:#.2g} %" if probability < 0.01 else f"{100 * probability:.1f} %"
 
 

@@ -155,7 +155,7 @@ function openings({ openings: found }) {
     judged ? figure((mistakes + blunders) / count) : "–",
   ]);
   return scrolled(
-    table("By opening", ["Opening", "Games", "Score", "Accuracy", "Points lost a move", "Mistakes and blunders a game"], rows),
+    table("By opening", ["Opening", "Games", "Score", "Accuracy, %", "Points lost a move", "Mistakes and blunders a game"], rows),
   );
 }
 

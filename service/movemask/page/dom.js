@@ -92,14 +92,14 @@ export function say(root, ...words) {
   if (root.textContent !== words.map((word) => word.textContent ?? word).join("")) root.replaceChildren(...words);
 }
 
-/** A probability as text: two digits that matter, three from 10 % on, "0 %" only for nothing at all. */
+/** A probability as text: two digits that matter, three from 10 % on, "< 0.001 %" for less, "0 %" only for nothing at all. */
 export function percent(share) {
   if (share === null || share === undefined) return "–";
   const value = 100 * share;
   if (value === 100) return "100\u00a0%";
   if (value === 0) return "0\u00a0%";
   if (value >= 9.95) return `${value > 99.9 ? Math.min(value, 99.99).toFixed(2) : value.toFixed(1)}\u00a0%`;
-  return `${value.toPrecision(2)}\u00a0%`;
+  return value < 0.001 ? "<\u00a00.001\u00a0%" : `${value.toPrecision(2)}\u00a0%`;
 }
 
 /** A number of things: "1 game", "1,200 inaccuracies". */

@@ -35,6 +35,7 @@ test("what a PGN's FEN lacks, and a pass, are said in the same words", () => {
 });
 
 test("a share has two digits that matter, three from ten percent on", () => {
-  const texts = [0.6327, 0.0995, 0.0239, 0.004, 0.00031, 0, 1, 0.99996, null].map((share) => percent(share).replace("\u00a0", " "));
-  assert.deepEqual(texts, ["63.3 %", "10.0 %", "2.4 %", "0.40 %", "0.031 %", "0 %", "100 %", "99.99 %", "–"]);
+  const shares = [0.6327, 0.0995, 0.0239, 0.004, 0.00031, 0.0000099, 0, 1, 0.99996, null];
+  const texts = shares.map((share) => percent(share).replaceAll("\u00a0", " "));
+  assert.deepEqual(texts, ["63.3 %", "10.0 %", "2.4 %", "0.40 %", "0.031 %", "< 0.001 %", "0 %", "100 %", "99.99 %", "–"]);
 });
