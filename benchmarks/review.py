@@ -211,7 +211,7 @@ def report(games: Sequence[Game], program: str) -> str:
     with SimpleEngine.popen_uci(program, timeout=None) as engine:
         engine.configure({"Hash": HASH})
         judges, second = ([by_judge(game, engine, times * TIMES * DEEP) for game in games] for times in (1, 2))
-    with_engine, without, judged_again = (
+    with_engine, without, by_second = (
         [Judged(*move) for one, judge in zip(costs, judges, strict=True) for move in zip(one, judge, strict=True)]
         for costs in (reviews, [Costs.of(game) for game in games], second)
     )
@@ -227,15 +227,15 @@ def report(games: Sequence[Game], program: str) -> str:
 `python -m benchmarks.review` wrote this on {date.today()}, from {len(games)} games of {network} against
 itself at ratings {RATINGS[0]} to {RATINGS[-1]}, at most {LONGEST} plies each: {len(with_engine)} moves. The review's
 engine is {name} at {QUICK:,} nodes a position, and at {DEEP:,} near a mark.
-The judge is the same at {TIMES * DEEP:,}, and the second judge at {2 * TIMES * DEEP:,}: no review can agree with
-the judge much more than it does.
+The judge is the same at {TIMES * DEEP:,}, and the second judge at {2 * TIMES * DEEP:,}: how far it agrees
+with the judge shows how certain the judge is.
 The costs are by lichess's formula and thresholds: {marks}.
 
 | {" | ".join(heads)} |
 |---|--:|--:|--:|--:|--:|--:|--:|
 {row("with an engine", with_engine)}
 {row("without", without)}
-{row("the second judge", judged_again)}
+{row("the second judge", by_second)}
 
 The engine took {1000 * cpu / positions:.0f} ms of CPU a position, and here, on a machine that was doing other things,
 {1000 * seconds / positions:.0f} ms.

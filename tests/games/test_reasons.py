@@ -199,6 +199,18 @@ def test_reason_of_a_theme(
     assert said(where, played, after, before) == reason
 
 
+def test_castling_in_chess960_takes_no_rook() -> None:
+    """The move ends on the rook's square, and the line wins a queen after ten plies."""
+    fen = "6k1/6pp/8/8/8/q7/2N3PP/4KR2 w F - 0 1"
+    (game,) = read_games(f'[SetUp "1"]\n[Variant "Chess960"]\n[FEN "{fen}"]\n\n1. h3 *')
+    assert isinstance(game, Game), game
+    costs = Costs.of(game)
+    best = "O-O h6 Kh1 Kh7 Kg1 Kg8 Kh1 Kh7 Kg1 Kg8 Nxa3 h5 Nb5"
+    for place, (score, line) in enumerate([(900, best), (0, "Qe7+ Kd2")]):
+        costs = costs.evaluated(place, evaluation(score, line, game.played.board(place), DEEP))
+    assert reason_of(costs, 0) is None
+
+
 def test_quick_search_gives_no_reason() -> None:
     """Lines of 5,000 nodes are not believed."""
     where, played, after, before, _ = THEMES["a rook left alone"]

@@ -175,13 +175,14 @@ class Costs:
         )
         if before is None or after is None:
             return Cost(fact=known.fact, line=line if known.fact is Fact.MISSES_MATE else ())
-        told = [place + at for at, ruled in enumerate((known.before, known.after)) if ruled is None]
-        by_engine = bool(told) and all(self.game.scores[at] is None for at in told)
-        source: Source = "engine" if by_engine else "evaluations" if told else "rules"
+        # The positions whose scores the rules do not know.
+        places = [place + at for at, rule in enumerate((known.before, known.after)) if rule is None]
+        by_engine = bool(places) and all(self.game.scores[at] is None for at in places)
+        source: Source = "engine" if by_engine else "evaluations" if places else "rules"
         first = line[:1] == (ply.played,)
-        alike = first and by_engine and known.after is None
-        lost = 0.0 if alike else max(0.0, before - after)
-        nodes = min(self.evaluations[at].nodes for at in told) if by_engine else None
+        is_free = first and by_engine and known.after is None
+        lost = 0.0 if is_free else max(0.0, before - after)
+        nodes = min(self.evaluations[at].nodes for at in places) if by_engine else None
         return Cost(lost, source, known.fact, () if first or lost < INACCURACY else line, nodes)
 
 

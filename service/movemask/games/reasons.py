@@ -96,19 +96,19 @@ def _material(
     if bad is None:
         return None
     fall = _centipawns(before, board.turn) - _centipawns(after, board.turn)
-    taken = board.piece_type_at(before.line[0].to_square)
-    if good is not None and not good.is_soon and taken and good.pawns >= _WORTH[taken]:
+    best = before.line[0]
+    # A castling move of Chess960 ends on its own rook.
+    prize = board.piece_type_at(best.to_square) if board.is_capture(best) else None
+    if good is not None and not good.is_soon and prize and good.pawns >= _WORTH[prize]:
         # What the first move takes is won, whatever the line wins later.
-        good = _Balance(Counter(), Counter([taken]), is_soon=True)
-    gained = 0 if good is None else good.pawns
-    missing = gained - bad.pawns
-    if missing < 1 or fall < _SEEN * max(missing, gained, -bad.pawns):
+        good = _Balance(Counter(), Counter([prize]), is_soon=True)
+    gain = 0 if good is None else good.pawns
+    missing = gain - bad.pawns
+    if missing < 1 or fall < _SEEN * max(missing, gain, -bad.pawns):
         return None
-    if good is not None and gained > -bad.pawns:  # the greater of both is said
-        won = _Balance(good.won, good.lost)
-        return (
-            f"misses {_name(board, before.line[0])} winning {_words(won)}" if good.is_soon else None
-        )
+    if good is not None and gain > -bad.pawns:  # the greater of both is said
+        won = _words(_Balance(good.won, good.lost))
+        return f"misses {_name(board, best)} winning {won}" if good.is_soon else None
     return f"loses {_words(bad)}" if bad.is_soon and bad.pawns < 0 else None
 
 
